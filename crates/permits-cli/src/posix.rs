@@ -97,23 +97,23 @@ pub(crate) fn note_senders(signal: Signal) -> io::Result<()> {
     // SAFETY: the action changes an atomic number, and so is async-signal-safe.
     unsafe {
         signal_hook_registry::register_sigaction(signal.as_raw(), move |info| {
-            let is_sent = matches!(info.si_code, libc::SI_USER | libc::SI_QUEUE) || is_to_thread(info);
-            let senders = if is_sent { &SENT } else { &RAISED };
+            let senders = if is_by_process(info) { &SENT } else { &RAISED };
             senders.fetch_or(bit, Ordering::SeqCst);
         })?;
     }
     Ok(())
 }
 
-/// True if a process sent the signal to one thread of this process.
+/// True if a process sent the signal, to this process or to one thread of it.
 #[cfg(target_os = "linux")]
-fn is_to_thread(info: &libc::siginfo_t) -> bool {
-    info.si_code == libc::SI_TKILL
+fn is_by_process(info: &libc::siginfo_t) -> bool {
+    matches!(info.si_code, libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL)
 }
 
+/// True if a process sent the signal. macOS says that process 0 sent the signal of a terminal.
 #[cfg(not(target_os = "linux"))]
-fn is_to_thread(_: &libc::siginfo_t) -> bool {
-    false
+fn is_by_process(info: &libc::siginfo_t) -> bool {
+    info.si_pid != 0
 }
 
 /// Returns who has sent `signal` since the last call.

@@ -98,7 +98,16 @@ fn a_command_that_dies_of_a_signal_is_128_and_its_number(store: &dyn Store, name
 fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 1");
     let last = forwarded().last().expect("a real-time signal");
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::ALARM, Signal::POWER, last] {
+    for signal in [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::ALARM,
+        #[cfg(target_os = "linux")]
+        Signal::POWER,
+        last,
+    ] {
         let waiter = waiter(store, name, "", (1, 1));
         // A waiter ignores these.
         waiter.signal(Signal::USR1);

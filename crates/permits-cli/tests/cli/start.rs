@@ -1,10 +1,14 @@
 //! The start of the command: what it finds in its environment, and a system that refuses a step of it.
 
+#[cfg(target_os = "linux")]
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::support::{code, fresh, output, run};
+#[cfg(target_os = "linux")]
+use crate::support::{code, run};
+use crate::support::{fresh, output};
 
 /// The variables of systemd name the process for which its sockets and its watchdog are.
 #[test]

@@ -281,8 +281,9 @@ pub(crate) fn gate(command: &mut Command) -> PipeWriter {
 /// A pipe that is full, and its reader, which reads nothing.
 pub(crate) fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
-    let room = rustix::pipe::fcntl_getpipe_size(&writer).expect("it is a pipe");
-    writer.write_all(&vec![b'.'; room]).expect("it has that much room");
+    rustix::io::ioctl_fionbio(&writer, true).expect("it is a pipe");
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("it is a pipe");
     (reader, writer)
 }
 

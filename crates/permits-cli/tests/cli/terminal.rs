@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::fs::OFlags;
 use rustix::process::Pid;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::pty::{grantpt, ptsname, unlockpt};
 use rustix::termios::tcgetpgrp;
 
 use crate::support::{
@@ -50,15 +50,12 @@ pub(crate) struct Terminal {
 impl Terminal {
     #[track_caller]
     pub(crate) fn start(command: &mut Command) -> Self {
-        let keyboard =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        let flags = i32::try_from(OFlags::NOCTTY.bits()).expect("small");
+        let open = |path: &str| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let keyboard = open("/dev/ptmx").expect("a terminal");
         grantpt(&keyboard).and_then(|()| unlockpt(&keyboard)).expect("it is ours");
         let path = ptsname(&keyboard, Vec::new()).expect("it has a name");
-        let flags = i32::try_from(OFlags::NOCTTY.bits()).expect("small");
-        let open = || {
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path.to_str().expect("text"))
-        };
-        let device = open().expect("it can be opened");
+        let device = open(path.to_str().expect("text")).expect("it can be opened");
         let stdio = || device.try_clone().expect("it can be shared");
         command.stdin(stdio()).stdout(stdio()).stderr(stdio()).env("TERM", "xterm");
         let controlling = stdio();
@@ -71,7 +68,7 @@ impl Terminal {
             })
         };
         let guard = ChildGuard::spawn(command);
-        let (keyboard, screen) = (File::from(keyboard), Arc::new(Mutex::new(Vec::new())));
+        let screen = Arc::new(Mutex::new(Vec::new()));
         let (mut output, buffer) = (keyboard.try_clone().expect("it can be shared"), screen.clone());
         let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
