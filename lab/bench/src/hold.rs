@@ -245,7 +245,11 @@ impl Bench {
         let faster = digits(many.cycles / processes.cycles);
         let [one, other] = [many, processes].map(|cost| digits(cost.cycles));
         writeln!(text, "| cycles a second | {one} | {other} | {faster} (of both in all) |")?;
-        writeln!(text, "\nOf the one process {} MiB are there with one permit.", mib(none.memory_kib))?;
+        writeln!(
+            text,
+            "\nThe one process takes {} MiB when it holds a single permit.",
+            mib(none.memory_kib)
+        )?;
         Ok(text)
     }
 }
