@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::future::Future as _;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -59,22 +59,43 @@ fn an_extension_never_shortens() {
     assert_eq!(core.deadline(at(0)), Some(at(300)));
 }
 
-/// Awaits the loss of this permit from now on. The channel tells which thread signals it.
-fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
-    struct Notes(mpsc::Sender<ThreadId>);
-    impl Wake for Notes {
+/// Awaits the loss of this permit from now on. The thread that signals it calls `then`.
+fn when_lost(held: &HeldPermit, then: impl Fn() + Send + Sync + 'static) {
+    struct Calls<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
         fn wake(self: Arc<Self>) {
-            // The test may have ended: then nobody needs this.
-            let _ = self.0.send(std::thread::current().id());
+            (self.0)();
         }
     }
-    let (sender, thread) = mpsc::channel();
-    let waker = Arc::new(Notes(sender)).into();
+    let waker = Arc::new(Calls(then)).into();
     let mut lost = Box::pin(held.cancellation_token().cancelled_owned());
     assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     // Await the loss until the process ends.
     std::mem::forget(lost);
+}
+
+/// Awaits the loss of this permit from now on. The channel tells which thread signals it.
+fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
+    let (sender, thread) = mpsc::channel();
+    when_lost(held, move || {
+        // The test may have ended: then nobody needs this.
+        let _ = sender.send(std::thread::current().id());
+    });
     thread
+}
+
+/// Keeps the watchdog busy until the sender is dropped.
+fn busy_watchdog() -> mpsc::Sender<()> {
+    let (held, _) = held_until(Moment::now() + Duration::from_millis(20));
+    let (sender, end) = mpsc::channel();
+    let (began, begins) = mpsc::channel();
+    let end = Mutex::new(end);
+    when_lost(&held, move || {
+        let _ = began.send(());
+        let _ = end.lock().expect("not poisoned").recv();
+    });
+    begins.recv_timeout(permits_testkit::HANGS).expect("it is lost");
+    sender
 }
 
 /// Waits until the watchdog's thread sleeps. It then knows each deadline, and before the earliest of
@@ -93,15 +114,26 @@ fn until_the_watchdog_sleeps() {
 fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     let now = Moment::now();
     let hour = now + Duration::from_secs(3_600);
-    for sooner in [0, 20, 0, 20].map(Duration::from_millis) {
+    for sooner in [0, 20].map(Duration::from_millis) {
         let (held, state) = held_until(hour);
         let signalled = signalling_thread(&held);
         until_the_watchdog_sleeps();
-        // The engine does the same, under its lock.
         state.set_lease(Duration::from_secs(1), now + sooner);
-        let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
-        assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
+        signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
     }
+}
+
+/// The engine sets a lease under its lock, under which nothing may be signalled.
+#[test]
+fn whoever_sets_a_lease_that_has_ended_does_not_signal_it() {
+    let (held, state) = held_until(Moment::now() + Duration::from_secs(3_600));
+    let busy = busy_watchdog();
+    let signalled = signalling_thread(&held);
+    state.set_lease(Duration::from_secs(1), Moment::now());
+    assert_eq!(signalled.try_recv(), Err(mpsc::TryRecvError::Empty));
+    drop(busy);
+    let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
+    assert_ne!(thread, std::thread::current().id());
 }
 
 /// Even if the session's thread is stuck.
