@@ -4,7 +4,6 @@ use std::fs;
 use std::future::Future as _;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use permits_testkit::wait;
@@ -59,7 +58,7 @@ fn an_extension_never_shortens() {
     assert_eq!(core.deadline(at(0)), Some(at(300)));
 }
 
-/// Awaits the loss of this permit from now on. The thread that signals it calls `then`.
+/// Calls `then` when the permit is lost, on the thread that signals the loss.
 fn when_lost(held: &HeldPermit, then: impl Fn() + Send + Sync + 'static) {
     struct Calls<F>(F);
     impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
@@ -74,17 +73,17 @@ fn when_lost(held: &HeldPermit, then: impl Fn() + Send + Sync + 'static) {
     std::mem::forget(lost);
 }
 
-/// Awaits the loss of this permit from now on. The channel tells which thread signals it.
-fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
-    let (sender, thread) = mpsc::channel();
+/// The channel gets a message when the permit is lost.
+fn signal_of_loss(held: &HeldPermit) -> mpsc::Receiver<()> {
+    let (sender, signalled) = mpsc::channel();
     when_lost(held, move || {
         // The test may have ended: then nobody needs this.
-        let _ = sender.send(std::thread::current().id());
+        let _ = sender.send(());
     });
-    thread
+    signalled
 }
 
-/// Keeps the watchdog busy until the sender is dropped.
+/// Keeps the watchdog's thread busy with the loss of another permit, until the sender is dropped.
 fn busy_watchdog() -> mpsc::Sender<()> {
     let (held, _) = held_until(Moment::now() + Duration::from_millis(20));
     let (sender, end) = mpsc::channel();
@@ -116,24 +115,23 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     let hour = now + Duration::from_secs(3_600);
     for sooner in [0, 20].map(Duration::from_millis) {
         let (held, state) = held_until(hour);
-        let signalled = signalling_thread(&held);
+        let signalled = signal_of_loss(&held);
         until_the_watchdog_sleeps();
         state.set_lease(Duration::from_secs(1), now + sooner);
         signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
     }
 }
 
-/// The engine sets a lease under its lock, under which nothing may be signalled.
+/// The engine sets a lease while it holds its lock, and must not run wakers of the program meanwhile.
 #[test]
 fn whoever_sets_a_lease_that_has_ended_does_not_signal_it() {
     let (held, state) = held_until(Moment::now() + Duration::from_secs(3_600));
     let busy = busy_watchdog();
-    let signalled = signalling_thread(&held);
+    let signalled = signal_of_loss(&held);
     state.set_lease(Duration::from_secs(1), Moment::now());
     assert_eq!(signalled.try_recv(), Err(mpsc::TryRecvError::Empty));
     drop(busy);
-    let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
-    assert_ne!(thread, std::thread::current().id());
+    signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
 }
 
 /// Even if the session's thread is stuck.
@@ -141,7 +139,7 @@ fn whoever_sets_a_lease_that_has_ended_does_not_signal_it() {
 fn the_end_of_a_lease_is_signalled_by_the_watchdog_before_a_longer_one_is_confirmed() {
     let now = Moment::now();
     let (held, state) = held_until(now + Duration::from_millis(20));
-    let signalled = signalling_thread(&held);
+    let signalled = signal_of_loss(&held);
     let hour = Duration::from_secs(3_600);
     state.set_lease(hour, now + hour);
     signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
@@ -151,7 +149,7 @@ fn the_end_of_a_lease_is_signalled_by_the_watchdog_before_a_longer_one_is_confir
 #[test]
 fn a_permit_that_the_session_has_ended_is_signalled_by_the_watchdog_too() {
     let (held, state) = held_until(Moment::now() + Duration::from_millis(20));
-    let signalled = signalling_thread(&held);
+    let signalled = signal_of_loss(&held);
     assert!(state.end_as_lost(Lost::Gone));
     signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
     let (held, state) = held_until(Moment::now() + Duration::from_secs(3_600));
