@@ -20,7 +20,7 @@ use permits::{
 use permits_testkit::history::now;
 use permits_testkit::real_time::always_counts;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{ChildGuard, HANGS, HOUR, Server, fork, in_real_time, skip, wait};
+use permits_testkit::{ChildGuard, HANGS, HOUR, Server, fork, in_real_time, wait};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -303,10 +303,10 @@ fn with_an_open_file_every_operation_fails_in_a_child() {
 #[test]
 fn with_an_open_client_every_operation_fails_in_a_child_with_the_pid_of_its_parent() {
     in_real_time(|| {
-        if skip::without_namespaces() {
+        if permits_testkit::skip::without_namespaces() {
             return;
         }
-        let [program, arguments @ ..] = skip::IN_NAMESPACE;
+        let [program, arguments @ ..] = permits_testkit::skip::IN_NAMESPACE;
         let directory = tempfile::tempdir().expect("there is room");
         let server = Server::start();
         for url in [server.url(), format!("local:{}/permits", directory.path().display())] {
