@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::future::Future as _;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ fn a_loss_is_final() {
 
 #[test]
 fn a_thread_that_waits_for_the_loss_sees_the_deadline_pass_by_itself() {
+    let _watchdog = watchdog_alone();
     let deadline = Moment::now() + Duration::from_millis(20);
     let core = held(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
     assert_eq!(core.lost_within(permits_testkit::HANGS), Some(Lost::Expired));
@@ -56,6 +57,13 @@ fn an_extension_never_shortens() {
     core.extend(at(300));
     core.extend(at(200));
     assert_eq!(core.deadline(at(0)), Some(at(300)));
+}
+
+/// The process has one watchdog, which looks at every deadline that has passed when it is woken for one. So the
+/// tests that use it take turns: each is to find out what its own permit wakes.
+fn watchdog_alone() -> MutexGuard<'static, ()> {
+    static WATCHDOG: Mutex<()> = Mutex::new(());
+    WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls `then` when the permit is lost, on the thread that signals the loss.
@@ -111,6 +119,7 @@ fn until_the_watchdog_sleeps() {
 
 #[test]
 fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
+    let _watchdog = watchdog_alone();
     let now = Moment::now();
     let hour = now + Duration::from_secs(3_600);
     for sooner in [0, 20].map(Duration::from_millis) {
@@ -125,6 +134,7 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
 /// The engine sets a lease while it holds its lock, and must not run wakers of the program meanwhile.
 #[test]
 fn whoever_sets_a_lease_that_has_ended_does_not_signal_it() {
+    let _watchdog = watchdog_alone();
     let (held, state) = held_until(Moment::now() + Duration::from_secs(3_600));
     let busy = busy_watchdog();
     let signalled = signal_of_loss(&held);
@@ -137,6 +147,7 @@ fn whoever_sets_a_lease_that_has_ended_does_not_signal_it() {
 /// Even if the session's thread is stuck.
 #[test]
 fn the_end_of_a_lease_is_signalled_by_the_watchdog_before_a_longer_one_is_confirmed() {
+    let _watchdog = watchdog_alone();
     let now = Moment::now();
     let (held, state) = held_until(now + Duration::from_millis(20));
     let signalled = signal_of_loss(&held);
@@ -148,6 +159,7 @@ fn the_end_of_a_lease_is_signalled_by_the_watchdog_before_a_longer_one_is_confir
 /// The session signals one loss after the other, and a signal may block.
 #[test]
 fn a_permit_that_the_session_has_ended_is_signalled_by_the_watchdog_too() {
+    let _watchdog = watchdog_alone();
     let (held, state) = held_until(Moment::now() + Duration::from_millis(20));
     let signalled = signal_of_loss(&held);
     assert!(state.end_as_lost(Lost::Gone));
