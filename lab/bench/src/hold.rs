@@ -227,7 +227,7 @@ impl Bench {
         let mut text = String::new();
         writeln!(
             text,
-            "| | one process, {permits} permits | {count} processes, a permit each | a permit: ratio |"
+            "| | one process, {permits} permits | {count} processes, a permit each | times less, for each permit |"
         )?;
         writeln!(text, "|---|---:|---:|---:|")?;
         let mib = |kib: f64| digits(kib / 1024.0);
@@ -244,7 +244,7 @@ impl Bench {
         writeln!(text, "{}", row("processor, ms a second, all held", |cost| cost.idle_ms, &|it| digits(it)))?;
         let faster = digits(many.cycles / processes.cycles);
         let [one, other] = [many, processes].map(|cost| digits(cost.cycles));
-        writeln!(text, "| cycles a second | {one} | {other} | {faster} (of both in all) |")?;
+        writeln!(text, "| cycles a second, of all permits | {one} | {other} | {faster} times more |")?;
         writeln!(
             text,
             "\nThe one process takes {} MiB when it holds a single permit.",
