@@ -67,15 +67,15 @@ func (p *Permit) Count(units int) error {
 // does not confirm it: the permit may still be held, and its context ends if it is lost.
 func (p *Permit) Renew(ctx context.Context) error { return p.operate(ctx, "renew", true) }
 
-// SetLease gives the permit another lease, and renews it as Renew does. Of several semaphores it is about the
-// first.
+// SetLease gives the permit another lease, and renews it as Renew does. Of several semaphores, only the first
+// is changed.
 func (p *Permit) SetLease(ctx context.Context, lease time.Duration) error {
 	return p.operate(ctx, "set_lease_ms", milliseconds(lease))
 }
 
 // ReleasePart releases some of the units, and keeps at least one. The next in line is granted in the same
-// moment. The error is that of Renew: then the store learns of it by the next renewal. It is [ErrInvalid] if
-// nothing would be left. Of several semaphores it is about the first.
+// moment. If the store does not confirm it, the error is [ErrUnavailable], and the next renewal tells the
+// store. It is [ErrInvalid] if nothing would be left. Of several semaphores, only the first is changed.
 func (p *Permit) ReleasePart(ctx context.Context, units int) error {
 	return p.operate(ctx, "release_part", units)
 }
@@ -104,7 +104,8 @@ func (p *Permit) operate(ctx context.Context, kind string, value any) error {
 // HandOver ends the permit here, and returns a handle for [Client.Adopt], by which another process has the
 // permit from then on. It must adopt the permit within a lease. The handle is a secret: who has it has the
 // permit. If ctx ends first, the handle is lost, and the permit ends with its lease. After any other error
-// the permit has been released, or is lost: stop the work.
+// the permit has been released, or is lost: stop the work. Only [ErrInvalid], for several semaphores, leaves
+// it as it is.
 func (p *Permit) HandOver(ctx context.Context) (string, error) {
 	if len(p.grant.Also) > 0 {
 		return "", invalid(p.Semaphore(), "permits of several semaphores cannot be handed over")

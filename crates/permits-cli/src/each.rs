@@ -37,8 +37,8 @@ impl From<&Listed> for ListRow {
 /// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found
 /// nothing to change.
 ///
-/// `what` is the change in the question for several, such as `pause for 1 h`. `warns`: about a name that the
-/// store did not know, after the change, which the search for similar names would delay.
+/// `what` is the change in the question for several, such as `pause for 1 h`. With `warns`, a name that
+/// the store did not know is reported after the change, because the search for similar names takes time.
 ///
 /// If the change of one of several semaphores fails, the others are still changed, unless the store cannot be
 /// reached.
@@ -103,7 +103,7 @@ fn nothing(of: &str) -> Failure {
 }
 
 /// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, one that
-/// cannot be read is reported, and hides none.
+/// cannot be read is reported, and the others are still returned.
 pub(crate) async fn inspect(
     client: &Client,
     chosen: Chosen<'_>,

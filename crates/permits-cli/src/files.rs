@@ -5,8 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The files of this process that are no connections, at most: of the store, the token files, the runtime.
 const OTHER_FILES: usize = 64;
 
-/// The connections at once of which a server wants so many: fewer if the system allows fewer open files,
-/// because a server without one to spare could not even connect to its store again.
+/// Raises the limit of open files for `wanted` connections, and returns how many the system allows. Some
+/// files are left for others: a server without one to spare could not even connect to its store again.
 pub(crate) fn places(wanted: usize) -> usize {
     let files = (wanted + OTHER_FILES) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

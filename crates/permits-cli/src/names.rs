@@ -23,7 +23,7 @@ const SHOWN: usize = 3;
 const SIMILAR_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Chosen<'_> {
-    /// The names in order. None below a prefix is a failure.
+    /// The names in order. It is a failure if no name begins with the prefix.
     pub(crate) async fn names(self, client: &Client) -> Result<Vec<String>, Failure> {
         match self {
             Self::One(name) => Ok(vec![name.to_owned()]),

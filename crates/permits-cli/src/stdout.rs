@@ -33,8 +33,8 @@ pub(crate) fn write_to(file: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// True if the reader of standard output has closed it, also before a line cannot be written. The system
-/// reports an error of a pipe then, and the end of the connection of a socket, as programs in Node read from.
+/// True if the reader of standard output has closed it, even if no write has failed yet. poll(2) reports an
+/// error for a pipe, and a hang-up for a socket, from which programs in Node read.
 pub(crate) fn is_closed() -> bool {
     has(&io::stdout(), PollFlags::ERR | PollFlags::HUP)
 }
@@ -46,7 +46,7 @@ pub(crate) async fn closed() {
     }
 }
 
-/// True if the system reports one of these of a file that is open. An error says nothing about it.
+/// True if poll(2) reports one of these flags for an open file; false if poll(2) fails.
 pub(crate) fn has(file: &impl AsFd, flags: PollFlags) -> bool {
     let mut polled = [PollFd::new(file, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,9 +1,9 @@
 //! The tables of `status`, `list` and `top`: names to the left, numbers to the right, a text at the end.
 //!
-//! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first,
-//! because they matter least: those that are not `essential` before the text, the others after it; an empty
-//! one of the first is left out in any window. A text
-//! with several forms is never left out: it takes a shorter form, and numbers go first.
+//! Columns are as wide as terminals show them. A narrow window leaves columns out, the last first: those that
+//! are not `essential`, then the text, then the others. The first column that is not `essential` and has no
+//! values is left out in any window, with those behind it. A text with several forms is never left out: it
+//! takes a shorter form, and numbers go first.
 
 use crate::text::{printable, truncate, truncate_middle, width};
 

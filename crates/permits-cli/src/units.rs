@@ -1,9 +1,9 @@
-//! The held units of a semaphore that are no work, or may be none. Those that cool stay taken until the time
-//! of `--at-least` has passed, although their holders have gone. Those that may be kept are possibly unused:
+//! Held units of a semaphore behind which nobody may be at work. Cooling units stay taken until the time of
+//! `--at-least` has passed, although their holders have gone. Units that may be kept are possibly unused:
 //! their client keeps a permit for its next request, and releases it when another client needs the units.
 //!
-//! Both count as held in the store, which knows the sum of those that cool. Those that may be kept are
-//! counted in the list of an inspection: if that is not whole, there may be more.
+//! Both count as held in the store, which reports the sum of the cooling units. Units that may be kept are
+//! counted in the listed holders: if some holders are not listed, there may be more.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::text::duration;
 
-/// A rest that is shown as none.
+/// A shorter rest of cooling is not shown.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// The rest of a holder's lease, as `rest` writes it, or of its cooling.

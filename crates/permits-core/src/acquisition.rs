@@ -16,9 +16,8 @@
 //! - **Withdrawn in order.** If the caller gives up while the call is in flight, a release is sent at once,
 //!   behind the call on the same connection. The store executes both in this order, so a later request of the
 //!   session never meets the withdrawn one. The release is repeated if the call fails, because the store may
-//!   then execute the call later; and if it has found nothing although the call was granted or queued,
-//!   because it was then executed before the call. What it has found may be of an earlier call without an
-//!   answer, so it is repeated then, too.
+//!   then execute the call later. It is also repeated if the call was granted or queued, and the release
+//!   found nothing, or may have found an earlier call without an answer: it was then executed too early.
 //! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that
 //!   last extended it, plus the lease, minus a margin. Never from a reply or a push.
 //! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on,

@@ -81,7 +81,7 @@ pub fn retry_reclaim_after(lease: Duration) -> Duration {
 /// Growing pauses between attempts.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
-    /// The pause after the first failure.
+    /// The shortest pause.
     pub first: Duration,
     /// The longest pause.
     pub longest: Duration,
@@ -100,8 +100,8 @@ impl Backoff {
     }
 }
 
-/// The longest pause between two attempts to reconnect: a recovery window lasts as long as a renewal
-/// interval, and a holder must be back well within it.
+/// The longest pause between two attempts to reconnect. A recovery window may last only 1 s, and a holder
+/// must be back well within it.
 pub fn reconnect_pause_max(lease: Duration) -> Duration {
     (lease / 30).clamp(2 * BACKOFF.first, BACKOFF.longest)
 }

@@ -85,7 +85,7 @@ pub struct Fetched {
     pub user: Option<String>,
     /// The password.
     pub password: String,
-    /// The time at which they end, and what is left of it counts from.
+    /// The time for which they are valid, if the source says so.
     pub valid: Option<Valid>,
 }
 

@@ -35,7 +35,7 @@ thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a check whose failure counts on the slowest machine.
+/// Runs a check whose failure counts on the slowest machine. A panic leaves `COUNTS` set, for `is_excused`.
 pub fn always_counts<T>(check: impl FnOnce() -> T) -> T {
     let before = COUNTS.replace(true);
     let result = check();

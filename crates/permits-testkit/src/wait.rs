@@ -1,11 +1,9 @@
 //! Bounded waits, for conditions that cannot be awaited, and the one limit of them all.
 //!
 //! A limit of time in a test says that something hangs, never that it is slow: the machine that runs the
-//! tests may have other work. So every wait for what must come has the same limit, [`HANGS`], of minutes,
-//! and the waits here take none.
+//! tests may have other work. So every wait for what must come has the same limit, [`HANGS`], of minutes.
 //!
-//! The one interval of the kit is here. A server starts in some 20 ms, so 2 ms costs little and hides
-//! nothing.
+//! A server starts in some 20 ms, so to look every 2 ms costs little and hides nothing.
 
 use std::future::Future;
 use std::thread;

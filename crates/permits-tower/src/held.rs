@@ -12,7 +12,7 @@ use crate::load::Counted;
 
 /// The permit of a request, until this is dropped. A [`Hold`](crate::Hold) gets it with the response.
 ///
-/// The permit is missing if the [line](crate::Lines) of the request was `None`.
+/// There is no permit if the function of [`Keyed`](crate::Keyed) has returned `None` for the request.
 #[must_use = "a permit that is dropped is released"]
 pub struct Held {
     permit: Option<Watched>,

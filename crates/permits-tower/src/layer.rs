@@ -123,7 +123,8 @@ impl<L: Keeps, H> PermitLayer<L, H> {
 
 impl<H> PermitLayer<Semaphore, H> {
     /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. A service that is ready holds
-    /// a permit although it has no request yet. So use this where a service is called as soon as it is ready.
+    /// a permit although it has no request yet. So use this where a service is polled only for a request that
+    /// is about to come.
     pub fn reserve(self) -> ReserveLayer<H> {
         ReserveLayer { layer: self }
     }

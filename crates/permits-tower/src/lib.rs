@@ -35,9 +35,9 @@
 //! This matters more than with a limit of one process, because a permit that is reserved for a request to
 //! come is missing on all hosts. The request can choose its line, with [`Keyed`].
 //!
-//! [`ReserveService`], which [`PermitLayer::reserve`] makes, acquires in `poll_ready`. So the caller waits
-//! before it has a request in hand, and a balancer or a load shedder sees that the service is not ready. All
-//! requests share one line.
+//! [`ReserveService`], which [`PermitLayer::reserve`] makes, acquires in `poll_ready`. So a balancer or a
+//! load shedder sees that the service is not ready. From the moment at which it is ready until the call, it
+//! holds a permit that no other request can use. All requests share one line.
 //!
 //! # How long it holds
 //!
@@ -52,15 +52,15 @@
 //! Another request may then be granted its units, so the work ends: the future of the call is dropped at its
 //! current await, and the call fails with [`PermitError::Lost`]. A body that has begun ends with this error,
 //! so that the receiver sees that it is not complete. A permit is lost if the store cannot be reached for
-//! most of a lease, if an operator revokes it, or if the client is closed. So close the client after the
-//! server has ended.
+//! most of a lease, if an operator revokes it, if its `max_hold` has passed, or if the client is closed. So
+//! close the client after the server has ended.
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `http` | yes | [`PermitBody`], and [`PermitLayer::until_body_end`] |
-//! | `load` | no | `tower::load::Load` for the services: the requests that wait for a permit or hold one |
+//! | `load` | no | `tower::load::Load` for the services: the requests in progress |
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "http")]

@@ -142,9 +142,8 @@ impl From<&str> for Line {
 /// request needs no permit. So if a request does not say who sent it, return a name for such requests, or
 /// they pass any limit. If a name is not valid, the request fails with [`AcquireError::Invalid`].
 ///
-/// The handles of up to 1,024 semaphores stay in memory, so that a limit is declared once, and not with each
-/// request. If senders choose their own names, they can make as many semaphores as they send requests. The
-/// store forgets each soon after its last use.
+/// The handles of up to 1,024 semaphores stay in memory. If senders choose their own names, they can make as
+/// many semaphores as they send requests. The store forgets each soon after its last use.
 ///
 /// # Examples
 /// At most 10 requests of a tenant, 20 of a tenant that has paid for them, and 100 of all:
@@ -184,7 +183,8 @@ pub struct Keyed<F> {
 }
 
 impl<F> Keyed<F> {
-    /// Makes lines of `client`, each with `limit` unless its [`Line`] has another.
+    /// Makes lines of `client`, each with `limit` unless its [`Line`] has another. If a limit is not valid,
+    /// each request fails.
     pub fn new<Request, L>(client: &Client, limit: impl Into<Limit>, line: F) -> Self
     where
         F: Fn(&Request) -> Option<L>,
@@ -204,7 +204,7 @@ impl<F> Keyed<F> {
             semaphore = semaphore.keep(idle);
         }
         if semaphores.len() >= HANDLES {
-            // Handles that are still in use are made again, and declare their limit again.
+            // Those that are still in use are made again, with the declaration that the session has.
             semaphores.clear();
         }
         semaphores.insert(key, semaphore.clone());

@@ -35,8 +35,8 @@ impl<S, L, H> PermitService<S, L, H> {
         Self { inner, lines, options, hold, load: Load::default() }
     }
 
-    /// The number of requests of this service and its clones that wait for a permit or hold one, and of those
-    /// in progress that need none.
+    /// The number of requests of this service and its clones that are in progress, with those that need no
+    /// permit.
     pub fn in_flight(&self) -> usize {
         self.load.get()
     }

@@ -78,7 +78,8 @@ impl Client {
         })
     }
 
-    /// Releases the permit of a handle: the next in line is granted in the same moment. Returns false if the
+    /// Releases the permit of a handle: the next in line is granted in the same moment, or, if the permit was
+    /// acquired with `at_least`, once that time has passed. Returns false if the
     /// store no longer has the permit: its lease ended, so that another holder may have been granted its
     /// units, or it was released, revoked or adopted. A call whose reply was lost is sent again, and returns
     /// true if the store then no longer has the permit, because the first one may have released it.

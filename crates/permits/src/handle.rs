@@ -20,9 +20,9 @@ use crate::sys::percent;
 ///
 /// Once its lease has ended, a handle is gone, and it stays gone when the store has forgotten the idle
 /// semaphore. A store that lost its state puts the permit of a handle back only if it knows of the loss:
-/// for one lease after the server was restarted, or after some of the semaphore's keys have vanished, and
-/// until it grants another permit of that semaphore. After `FLUSHALL` the handle is gone. A session that
-/// holds a permit renews it all the time, and so keeps it in either case.
+/// after a restart of the server, and after some of the semaphore's keys have vanished. It does so for one
+/// lease, and until it grants another permit of that semaphore. After `FLUSHALL` the handle is gone, while a
+/// permit that a client holds is put back, because the client renews it.
 ///
 /// # Examples
 /// ```

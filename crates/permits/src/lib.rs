@@ -26,7 +26,9 @@
 //! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped
 //!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind, apart from what an
 //!    operator has set.
-//! 3. **First come, first served.** Strict FIFO, weighted requests included.
+//! 3. **First come, first served.** Nobody overtakes, and small requests do not starve a big one, unless you
+//!    ask for it: with [lanes](AcquireOptions::lane), which share a line and are in order inside, with
+//!    [`keep`](Semaphore::keep), or with [`supersede`](AcquireOptions::supersede).
 //! 4. **No waste.** Acquire and release take one round trip each. With [`keep`](Semaphore::keep), a client
 //!    reuses its permit without any, as long as nobody else waits. A release wakes the next in line alone:
 //!    there is no polling, and no herd.
@@ -39,9 +41,11 @@
 //!   [token](Permit::token). [`Permit::run`] stops a future for you.
 //! - A server that loses state (FLUSHALL, a failover while the old primary still replies) can admit too many
 //!   for up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that.
-//!   After a *restart* that loses state, connected holders keep their permits and no others are admitted; see
-//!   [`Recovery`].
+//!   After a *restart* that loses state, the store grants no free unit for some seconds, in which connected
+//!   holders put their permits back: see [`Recovery`].
 //! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
+//! - On systems other than Linux the clock of a deadline may stand still while the machine sleeps. A permit
+//!   then looks held after its lease has ended, until its client hears from the store.
 //! - A client belongs to the process that connected it. In a forked child every operation fails at once, with
 //!   [`Ended::Forked`], or [`Lost::Forked`] if it is one of a permit, and changes nothing for the parent:
 //!   connect in the child.

@@ -134,6 +134,9 @@ impl Permit {
     /// # Errors
     /// [`Lost`] if the permit was lost before `work` was ready.
     ///
+    /// # Cancel safety
+    /// If you drop the future, `work` is dropped, and the permit stays held.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -180,7 +183,7 @@ impl Permit {
     /// as [`Permit::renew`]: the permit has the lower weight, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
-    /// If you drop the reply before it is ready, the units are released.
+    /// If you drop the reply after you have polled it, the units are released.
     ///
     /// # Examples
     /// ```
@@ -275,7 +278,7 @@ impl Permit {
     /// the new lease, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
-    /// If you drop the reply before it is ready, the permit has the new lease.
+    /// If you drop the reply after you have polled it, the permit has the new lease.
     pub fn set_lease(&self, lease: Duration) -> Reply<(), RenewError> {
         let (state, session) = self.guard.parts();
         Reply::new(async move {
@@ -292,8 +295,9 @@ impl Permit {
         session.change_terms(&state, TermsChange::AutoRenew(renew));
     }
 
-    /// Releases the permit: the next in line is granted in the same moment. If no request waits, the client
-    /// may [keep](crate::Semaphore::keep) the permit.
+    /// Releases the permit: the next in line is granted in the same moment, or, if the permit was acquired
+    /// with [`at_least`](crate::AcquireOptions::at_least), once that time has passed. If no request waits,
+    /// the client may [keep](crate::Semaphore::keep) the permit.
     ///
     /// # Errors
     /// [`ReleaseError::Lost`] if the permit was lost before, so that another holder may have been granted its

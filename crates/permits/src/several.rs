@@ -307,12 +307,14 @@ impl PermitSet {
         self.permits.iter().all(Permit::is_held)
     }
 
-    /// The time for which all are certainly held without another renewal; zero if one is lost.
+    /// The time for which all are certainly held without another renewal; zero if one is lost, and the
+    /// longest [`Duration`] if the set is empty.
     pub fn remaining(&self) -> Duration {
         self.permits.iter().map(Permit::remaining).min().unwrap_or(Duration::MAX)
     }
 
-    /// Waits until one is lost, and returns it with the reason. Never ready while all are held.
+    /// Waits until one is lost, and returns it with the reason. Never ready while all are held, or if
+    /// the set is empty.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,12 +1,12 @@
 //! The line on standard error during a wait.
 //!
 //! The line is rewritten in place on a terminal. On any other stream, a new line is written after 10 s and
-//! then every minute, or at once with `-v` or if the wait cannot end. The store is inspected only for a line
-//! that is written.
+//! then every minute, or at once with `-v` or if the wait cannot end. The store is inspected for each
+//! line, and inside another `permits run` also to find out whether the wait can end.
 //!
 //! The report of a request with `--also` is about the line in which it waits now. The position comes from the
-//! acquisition, which costs the store nothing. The reason comes from an inspection of a few holders, at most
-//! every 10 s.
+//! acquisition, which costs the store nothing. The reason comes from an inspection, at most every 10 s
+//! for one semaphore.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -286,8 +286,8 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Parses numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`, or seconds without a
-/// unit. The last number may have a fraction.
+/// Parses numbers with `ms`, `s`, `m`, `h` or `d`, the larger unit first, such as `1h30m`, or seconds without
+/// a unit. The last number may have a fraction.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 5] =
         [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];

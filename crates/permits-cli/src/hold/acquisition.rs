@@ -354,7 +354,7 @@ impl Acquisition {
         let mut running: Option<(Operation, u64, Reply<(), RenewError>)> = None;
         loop {
             if let Some(end) = self.end.get() {
-                // What a line before this one asks for counts for a permit that is handed over.
+                // What was asked for before a hand-over is done first, for the permit that is handed over.
                 if let (End::HandOver, Some((operation, line))) = (end, self.operation.take())
                     && let Ok(Err(RenewError::Invalid(invalid))) =
                         timeout(RELEASE_TIMEOUT, self.begun(held, operation)).await
@@ -394,7 +394,7 @@ impl Acquisition {
         }
     }
 
-    /// Begins an operation: a renewal of all permits, or another one of that of the request's own semaphore.
+    /// Begins an operation. A renewal is for all permits, any other operation for the request's own permit.
     fn begun(&self, held: &PermitSet, operation: Operation) -> Reply<(), RenewError> {
         let permit = self.own(held);
         match operation {

@@ -31,7 +31,8 @@ pub(super) enum Form {
     /// Words for the only request, whose events have no id. A line without an effect is reported on standard
     /// error.
     One,
-    /// JSON with ids, for requests by this client. The place has a reference for each of them beside its own.
+    /// JSON with ids, for requests by this client. The place has a reference for each request
+    /// and for each connection.
     Many(Client, Rc<Place>),
 }
 

@@ -21,7 +21,6 @@ const MAX_LINE: usize = 8 * 1024;
 /// The most bytes of one read.
 const CHUNK: usize = 8 * 1024;
 
-/// A line.
 pub(super) struct Line {
     /// The line's number, from 1 on. Empty lines count.
     pub(super) number: u64,
@@ -97,7 +96,7 @@ impl Lines {
         }
     }
 
-    /// The end of the program that its last line shows.
+    /// The [`End`] to report when there are no more lines.
     pub(super) fn closed(&self) -> End {
         match self.source {
             Source::Standard(_) => End::InputClosed,
@@ -105,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// The end of the program that a failure to write shows.
+    /// The [`End`] to report when events cannot be written.
     pub(super) fn output_closed(&self) -> End {
         match self.source {
             Source::Standard(_) => End::OutputClosed,

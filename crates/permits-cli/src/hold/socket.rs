@@ -145,7 +145,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// The next connection, while there are so many. Cancel safe.
+    /// The next connection, while so many `connections` are open: beyond `most` it is refused. Cancel safe.
     pub(super) async fn accept(&self, connections: usize) -> UnixStream {
         loop {
             match self.listener.accept().await {

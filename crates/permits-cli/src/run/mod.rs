@@ -104,7 +104,8 @@ struct Finished {
     was_ended: bool,
 }
 
-/// Runs the command while the permit is held. When this returns, the command has ended.
+/// Runs the command while the permit is held. When this returns, the command has ended, unless it has
+/// survived SIGKILL.
 async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Result<Finished, Failure> {
     // Writes all messages and erases the status line before the command writes.
     report::flush();

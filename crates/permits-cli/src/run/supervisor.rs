@@ -2,10 +2,11 @@
 //!
 //! A command with `--also` has several permits, and *the permit* below means the one that ends first.
 //!
-//! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command gets
-//! SIGTERM early enough to be killed before the deadline. If the permit is lost at once, because an operator
-//! revoked it or this process was suspended, the command gets SIGTERM before anything else is done. After
-//! every possible suspension of this process, the permit is checked before the command is continued.
+//! The command runs while the permit is held, and for [`MAX_GRACE`] at most after a loss. If the permit is
+//! not renewed, the command gets SIGTERM early enough to be killed before the deadline. If the permit is lost
+//! at once, because an operator revoked it or this process was suspended, the command gets SIGTERM before
+//! anything else is done. After every possible suspension of this process, the permit is checked before the
+//! command is continued.
 
 use std::fmt;
 use std::io;
@@ -30,7 +31,7 @@ const MAX_GRACE: Duration = Duration::from_secs(5);
 /// SIGKILL: see [`Supervisor::end_command`].
 const GRACE_SHARE: u32 = 5;
 
-/// The part of the grace that is spent before it on a last attempt to renew.
+/// Before the grace comes a last attempt to renew, for at most this part of the grace.
 const LAST_TRY_SHARE: u32 = 8;
 
 /// The part of the grace before the deadline at which a command is killed, so that it is dead at the

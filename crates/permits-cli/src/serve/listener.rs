@@ -2,7 +2,7 @@
 //!
 //! | what a client may do | bound |
 //! |---|---|
-//! | open connections | [`MAX_CONNECTIONS`], and one for each request that may wait in line; for a further one, the one of no token whose last byte is the oldest is closed, see [`Places`] |
+//! | open connections | [`MAX_CONNECTIONS`], and one for each request that may wait in line; a further one takes the place of the connection without a token that was silent for longest, see [`Places`] |
 //! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
 //! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
 //! | read a reply slowly | [`SEND_BUFFER`] in the system, [`WRITE_TIMEOUT`] until a reply or the events so far are taken |
@@ -54,8 +54,7 @@ const BACKLOG: u32 = 1024;
 /// The pause after the system had no connection to give, say because there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reply to a connection too many. It is not read to its end by the system's buffers alone, so it is one
-/// write.
+/// The reply to a connection too many: one write, for which the empty buffer of a new connection has room.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 21\r\n\
     Connection: close\r\n\r\ntoo many connections\n";
 
@@ -78,7 +77,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections and answers their requests, with so many connections at once.
+/// Accepts connections and answers their requests, at most `most` connections at once.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,

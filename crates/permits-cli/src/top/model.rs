@@ -41,7 +41,6 @@ impl Opened {
     }
 }
 
-/// The whole state.
 #[derive(Debug)]
 pub(super) struct Model {
     /// The URL of the store, without passwords.

@@ -38,8 +38,8 @@ impl Execution<'_> {
         Answers::Acquire(outcomes.collect())
     }
 
-    /// Applies the declared limit, if that lets one of the requests in, since a refused request changes
-    /// nothing; and the bounds of lanes that the requests name which are let in.
+    /// Applies the declared limit if it lets one of the requests in, since a refused request changes nothing.
+    /// Then applies the lane bounds of each new request that is let in.
     fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest], declared: &mut [bool]) -> Terms {
         if let Some(reason) = &self.state.closed {
             return Terms::Refused(Refusal::LineClosed(reason.clone()));

@@ -167,8 +167,8 @@ impl<'a> Execution<'a> {
     /// Tells sessions of waiters when it is their turn to ask, where no other session would. If a bound has
     /// cut off work, the head's session asks at once, and some others ask one after the other, since the
     /// head's may be dead. If time alone changes something, the head's session asks for that. No turn is
-    /// needed after a plain hand-over: there a release changes something before a lease ends, or the head
-    /// learns of that end at its own next renewal, if its lease is no longer.
+    /// needed after a plain hand-over: there a release comes before a lease ends, or the head renews before
+    /// that, unless its own lease is longer.
     fn announce_turns(&mut self) {
         if self.is_cut() {
             let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());

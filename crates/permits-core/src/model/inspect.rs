@@ -18,8 +18,8 @@ pub const INSPECT_MAX: u32 = 1_000;
 /// command chooses among the first [`INSPECT_MAX`] lanes that wait and the lanes of listed holders.
 pub const INSPECT_LANES_MAX: usize = 32;
 
-/// The most expired entries that an inspection passes over. The next ones count as if they were alive, and
-/// are not listed.
+/// The most expired entries that an inspection passes over. The next ones count as if they were alive: such
+/// waiters are listed, such holders are not.
 pub const VIEW_MAX: usize = 10_000;
 
 /// The reply to an inspection of this state as it is now: without the entries whose leases have ended.

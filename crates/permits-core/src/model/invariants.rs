@@ -4,8 +4,8 @@ use super::state::{Entry, EntryState, State};
 use crate::protocol::{MAX_COUNTS_MS, MAX_LEASE_MS};
 
 impl State {
-    /// Checks that units, slots, queue, lanes, leases and entries agree, and that no number is out of range.
-    /// A state that was stored elsewhere may have been damaged there.
+    /// Checks that units, slots, queue, lanes, leases and entries agree, and that the numbers which others
+    /// are computed from are in range. A state that was stored elsewhere may have been damaged there.
     ///
     /// # Errors
     /// The first disagreement.

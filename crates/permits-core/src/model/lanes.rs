@@ -25,8 +25,8 @@
 //! next lane in line begins with the furthest progress of all.
 //!
 //! The latest request that names bounds sets them, unless an operator has *pinned* the lane. A pinned lane
-//! keeps its bounds while it neither holds nor waits. All units that a pinned lane holds count, including
-//! those that it was granted before the pin.
+//! keeps its bounds while it neither holds nor waits. What a pinned lane holds counts, also what it was
+//! granted before the pin (`count_held` has a bound).
 //!
 //! A lane that holds less than its floor is *short*: it stands before all other lanes, and gets the next
 //! units. Units that a short lane is granted are not charged to its share. Otherwise a tenant that got only
@@ -297,9 +297,8 @@ impl Lanes {
         self.owing.clear();
     }
 
-    /// The progress and the number of the first lane that is neither short nor full. If there is no such
-    /// lane, no lane owes anything: the furthest progress of all lanes that are full or owe counts, with the
-    /// number 0.
+    /// The progress and the number of the first lane that is neither short nor full. Without such a lane: the
+    /// furthest progress of the lanes that are full or owe, with which the next lane begins, and number 0.
     pub(super) fn first(&self) -> Option<(Progress, u64)> {
         match self.order.get(self.order.partition_point(|(side, ..)| *side < Side::Fair)) {
             Some((Side::Fair, progress, number, _)) => Some((*progress, *number)),

@@ -17,7 +17,7 @@
 //!
 //! An inspection (`inspect`) takes the first two steps on a copy, and changes nothing.
 //!
-//! Newcomers are decided on after the promotion, so a newcomer never overtakes.
+//! Acquisitions promote before they decide, too, so a newcomer never overtakes.
 //!
 //! The state, and the moves that keep its invariants, are in `state`, `invariants` and `loss`.
 
@@ -77,8 +77,8 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
     (reply, events)
 }
 
-/// The limit under which sessions could keep what they released, as of this state, at this time of the
-/// server's; `None` if they could not.
+/// The limit under which sessions could keep what they released, at this time of the server's: 0 without a
+/// state, so that a first limit is no change; `None` if they could not.
 pub fn keepable_limit(state: Option<&State>, now_us: u64) -> Option<u32> {
     let now_ms = now_us / 1000;
     let is_known = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(now_ms);

@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    /// Pins the bounds of a lane, which all that it holds counts for from now on, or lifts the pin.
+    /// Pins the bounds of a lane, and counts for them what it holds; or lifts the pin.
     pub(super) fn pin_lane(&mut self, lane: &LaneName, pin: Option<LanePin>) {
         let bounded = self.lanes.bounded().get(lane).copied().unwrap_or_default();
         let pinned = pin.is_some();
@@ -222,8 +222,8 @@ impl State {
         }
     }
 
-    /// Counts the grants of a lane that did not count for its bounds: of the [`COUNTED_MAX`] whose leases end
-    /// first. As a later grant, such an entry gets the bounds, so that its end is counted, too.
+    /// Counts the grants of a lane that did not count for its bounds, among the [`COUNTED_MAX`] of the
+    /// semaphore whose leases end first. Such an entry gets the bounds, so that its end is counted, too.
     fn count_held(&mut self, lane: &LaneName) {
         let holders = self.leases.range((0, Holder::min())..).take(COUNTED_MAX);
         let is_uncounted = |holder: &&Holder| {

@@ -107,7 +107,7 @@ impl Execution<'_> {
             return RenewOutcome::Lost;
         }
         let state = &self.state;
-        // As long as the limit is not known either, nothing is granted that it could exceed it with.
+        // While the limit is not known either, nothing is granted, so nothing can exceed it.
         let fits = state.limit == 0 || state.held + u64::from(renew.terms.weight) <= state.limit.into();
         let bounded = state.lanes.bounded().get(&renew.terms.lane).copied();
         let fits_lane = bounded

@@ -269,8 +269,7 @@ impl State {
     }
 
     /// Returns true if the state does not expire, because an operator has pinned the limit or a lane, paused
-    /// it without an end, closed the line, or set an alert. During a pause with an end it does not expire
-    /// either.
+    /// it without an end, closed the line, or set an alert. A pause with an end puts the expiry off instead.
     pub fn never_expires(&self) -> bool {
         let is_pinned = self.pinned || self.lanes.pins() > 0;
         is_pinned || self.paused_until_ms == PAUSED || self.closed.is_some() || self.alert.is_set()

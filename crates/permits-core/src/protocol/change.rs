@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::names::{Holder, InvalidInput, Label, LaneName, RequestId, in_range};
 
 /// The time for which a session sends a change again if it does not know the outcome, in milliseconds. A
-/// store remembers a change for at least this time.
+/// store remembers a change for at least this time, unless 256 others come meanwhile.
 pub const CHANGE_RETRIED_MS: u64 = 60_000;
 
 /// The most lanes of a semaphore that are pinned: each of them is kept although nobody uses it.

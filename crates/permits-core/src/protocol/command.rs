@@ -77,7 +77,8 @@ impl Window {
 pub enum Declaration {
     /// The program declares no limit: a limit must be stored, and is in force.
     Stored,
-    /// The limit is this one from now on, unless an operator has pinned another. Each handle sends it once.
+    /// The limit is this one from now on, unless an operator has pinned another. A program sends it until it
+    /// has counted.
     Declare(u32),
     /// The limit is this one if the store has no limit: the state may have expired or been lost since it was
     /// declared.

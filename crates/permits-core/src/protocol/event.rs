@@ -32,17 +32,17 @@ pub enum EventKind {
     /// The session of this waiter is to recheck in so many microseconds: time may free units then, or this
     /// command has left work to do.
     Turn(u64),
-    /// The waiter was removed: its weight exceeds the lowered limit.
+    /// The waiter was removed: it is heavier than the limit, or than that of its lane.
     Refused,
-    /// The waiter was removed: a later request of its holder has taken its place.
+    /// The waiter was removed: a newer request has its supersede key.
     Superseded,
     /// The waiter was removed: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
 }
 
 impl EventKind {
-    /// Returns true if a session that this message does not reach gets the same answer from its next renewal.
-    /// Otherwise that renewal finds nothing in the store, and the session would ask for a new place.
+    /// Returns true if a session that misses this message gets the same answer from its next renewal, or from
+    /// the request that it sends then. After any other message, that request would get a new place.
     pub fn is_told_by_renewal(&self) -> bool {
         match self {
             Self::Granted(_) | Self::Turn(_) | Self::Refused => true,

@@ -147,10 +147,10 @@ pub enum Refusal {
     LimitMismatch,
 }
 
-/// The answer to one [`RequestKey`](super::RequestKey): what the entry was before the release.
+/// The answer to one [`ReleaseRequest`](super::ReleaseRequest): what the entry was before the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// A holder. Its units are free now.
+    /// A holder. Its units are free now, or cool.
     Held,
     /// A waiter. It has left the queue.
     Waiting,

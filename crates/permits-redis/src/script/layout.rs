@@ -57,7 +57,7 @@ const VARIABLES: [&str; 3] = ["lanes", "last_lane", "bounded_lanes"];
 const WAITS: &str = "<dI4I4I4I4I4I4";
 const WAITS_BYTES: usize = 8 + 6 * 4;
 
-/// Added to the first byte of an entry that holds.
+/// Added to the first byte of an entry that holds. `$HOLDS` in Lua contains the layout, too.
 pub(super) const HOLDS: u8 = 1;
 
 /// Added to the first byte of an entry whose grant is to count for some time, whose lease was changed, or

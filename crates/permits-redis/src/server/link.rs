@@ -111,6 +111,7 @@ impl<O: Owner> Shared<O> {
             is_dropped: false,
             channels: BTreeSet::new(),
             confirming: None,
+            // The name of no process: so the first one that is met counts as another one.
             server: replaces.then(Default::default),
             served: false,
         };
@@ -329,7 +330,7 @@ impl<O: Owner> Incoming<O> {
             Ok(reply) => Ok(Executed { reply, confirmed: 0 }),
             Err(Malformed(reason)) => {
                 // The reply may belong to another call, and so may all later replies. The next connection is
-                // made after a delay, since its replies may be malformed too.
+                // made after a pause if this one was short: see `maintain`.
                 shared.replace(self.epoch, &reason);
                 Err(StoreError::Malformed { reason })
             }

@@ -255,8 +255,8 @@ impl<R: Receiver> Reader<R> {
 }
 
 impl<R: Receiver> Drop for Reader<R> {
-    /// Ends the connection without outcomes if the task has panicked, or its runtime has ended, which ends
-    /// the session, too.
+    /// Ends the connection. If the task has panicked, each call that waits gets its outcome. If the runtime
+    /// has ended, none does: that ends the session, too.
     fn drop(&mut self) {
         if self.has_finished {
             return;

@@ -9,7 +9,7 @@ use crate::script::codec;
 use crate::script::values::Malformed;
 use permits_store::StoreError;
 
-/// The keys of a semaphore: state, queue, leases, free.
+/// The keys of a semaphore: state, queue, leases, free, lanes.
 pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
     keys::keys(prefix, name)
 }

@@ -42,7 +42,8 @@ impl Seen {
     }
 
     /// Returns true if a message about `half` was sent before the command that has read this and writes next.
-    /// Then its sender had the lock before that command, and has made its half count, or has died.
+    /// Then its sender had the lock before that command, and has made its half count, or has died. The number
+    /// of a sender that has died is used again by this command: hence the 1.
     pub(super) fn is_behind(&self, half: Option<Mark>) -> bool {
         half.is_none_or(|half| half.number() <= self.number + 1)
     }

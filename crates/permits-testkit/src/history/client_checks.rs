@@ -161,8 +161,8 @@ impl History {
 ///
 /// # Errors
 ///
-/// The first violation found: of P2, P3, P4, P6, of slots (`slots`), of a request or permit left open by a
-/// client that lives (`served`), or of the order of a client's own events (`form`).
+/// The first violation found: of P2, P3, P4, P6, P25, of slots (`slots`), of a request or permit left open by
+/// a client that lives (`served`), or of the order of a client's own events (`form`).
 pub fn verify(history: &History, limit: u32) -> Result<(), Violation> {
     check_well_formed(history)?;
     let grants = history.grants();

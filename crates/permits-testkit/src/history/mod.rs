@@ -3,8 +3,8 @@
 //! A test that polls for a fault depends on polling at the right moment. So the whole history is kept, and
 //! checked when it is over:
 //!
-//! - [`checks`] of one **command**, given the states before and after it: P1, P4 to P7, P9 to P11, P13, P15,
-//!   P17, P20 to P22. The random histories of the model, those that run on the model and the scripts side by
+//! - [`checks`] of one **command**, given the states before and after it: [`checks::CHECKS`], and P12 of an
+//!   inspection. The random histories of the model, those that run on the model and the scripts side by
 //!   side, and the exhaustive search make these [steps](step::Step).
 //! - [`handles`] checks the answers to renewals and adoptions by **handles**, over a whole history.
 //! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit,

@@ -61,7 +61,7 @@ impl Client {
     ///
     /// The files of `tls_ca`, `tls_cert` and `tls_key` are read for each new connection, too. In URLs of
     /// servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
-    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
+    /// All but `local:` and `file:` take `?recovery=off`, `interval` or `strict`, as the default of
     /// [`ClientBuilder::recovery`]. An option that is unknown, or has no effect in the URL, is refused.
     ///
     /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].
@@ -177,7 +177,8 @@ impl ClientBuilder {
     /// the time until the units of a crashed holder are free, and until a disconnected holder loses its
     /// permit.
     ///
-    /// Renewals are a third of it apart, and at most 10 s while anything else of the client is renewed.
+    /// Permits are renewed every third of their lease. The renewals of one semaphore take those of others
+    /// along that would otherwise be more than 10 s apart.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -230,7 +231,7 @@ impl ClientBuilder {
 
     /// The number of replicas of the server that must have a grant before it is reported: 0 unless set.
     ///
-    /// A grant that they do not confirm within a fifth of the lease (at most 3 s) is released, and
+    /// A grant that they do not confirm within a fifth of the lease (250 ms to 3 s) is released, and
     /// acquiring fails with [`AcquireError::NotReplicated`]. If they cannot be asked, because the server
     /// refuses the connection for it, the client tries again for [`store_timeout`](Self::store_timeout),
     /// and acquiring fails with the error of the store.
@@ -339,10 +340,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Returns the address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
+    /// Returns the address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent;
+    /// the files that hold the URL or the password are read.
     ///
     /// # Errors
-    /// [`ConnectError`] if a setting is not valid.
+    /// [`ConnectError`] if the URL, the login, the prefix or the lease is not valid.
     pub fn address(&self) -> Result<String, ConnectError> {
         Ok(self.checked_address()?.0.to_string())
     }
@@ -372,12 +374,13 @@ impl ClientBuilder {
     /// check that gets no reply.
     ///
     /// # Errors
-    /// [`ConnectError`] if a setting is not valid, or no thread can be started. A store that cannot be
+    /// [`ConnectError`] if the URL, the login, the prefix or the lease is not valid, or no thread can be
+    /// started. A store that cannot be
     /// reached, or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
-    /// If you drop the reply before it is ready, the diagnosis continues in the background and removes what
-    /// it made.
+    /// If you drop the reply after you have polled it, the diagnosis continues in the background and removes
+    /// what it made.
     ///
     /// # Examples
     /// ```
@@ -402,7 +405,7 @@ impl ClientBuilder {
     /// As [`ClientBuilder::diagnose`].
     ///
     /// # Cancel safety
-    /// If you drop the reply before it is ready, the diagnosis continues in the background.
+    /// If you drop the reply after you have polled it, the diagnosis continues in the background.
     pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
         Reply::new(self.diagnosed(false))
     }

@@ -13,16 +13,17 @@ use crate::several::AcquireAll;
 /// A session with a store. Cheap to clone; all clones are one session.
 ///
 /// A client has a background thread that keeps its connection and renews its permits, independent of the
-/// program's own threads and runtimes. It ends when the last clone, semaphore, acquisition, reply and permit
-/// are dropped. A semaphore in a static or in a layer keeps it open: [`Client::close`] ends it.
+/// program's own threads and runtimes. The client ends when its last clone, semaphore, acquisition, reply and
+/// permit are dropped. A semaphore in a static or in a layer keeps it open: [`Client::close`] ends it.
 ///
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
 /// [`Ended::Forked`](crate::Ended::Forked), or with [`Lost::Forked`](crate::Lost::Forked) if it is one of a
 /// permit, and a drop does nothing: connect in the child.
 ///
-/// A thread of its own emits the events for `tracing`, so that a subscriber that blocks or panics delays
-/// nothing. While the subscriber blocks, events beyond 1,024 are dropped, and those of the level debug beyond
-/// 512; a warning counts them when it continues. Only the span `acquire` is opened by the caller itself.
+/// One thread of the process passes the events of all clients to the subscriber of `tracing`, so that a
+/// subscriber that blocks or panics delays nothing. At most 1,024 events wait for it, and those of the level
+/// debug only while fewer than 512 do. The others are dropped, and a warning says how many. The span
+/// `acquire` is opened by the caller itself.
 ///
 /// # Examples
 /// ```
@@ -46,7 +47,7 @@ impl Client {
     /// Returns the semaphore `name` (1–200 bytes of printable UTF-8). `limit` is a number, at least 1, or
     /// another [`Limit`].
     ///
-    /// Nothing is sent until the first acquisition.
+    /// Nothing is sent until you use it.
     ///
     /// # Errors
     /// [`InvalidInput`] if the name or the limit is not valid.
@@ -71,15 +72,15 @@ impl Client {
     /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
     /// Each lease begins with its grant, so a permit that is [not renewed](crate::AcquireOptions::auto_renew)
     /// can end while the set waits for the others, and so can one with a
-    /// [`max_hold`](crate::AcquireOptions::max_hold), which counts from its own grant. A grant with
-    /// [`at_least`](crate::AcquireOptions::at_least) counts from the moment at which all are held. The store
-    /// is told so before the set is ready: if it does not reply, the error comes up to 3 s after the timeout.
-    /// A set that is not completed counts for nothing.
+    /// [`max_hold`](crate::AcquireOptions::max_hold), which counts from its own grant. The time of a grant
+    /// with [`at_least`](crate::AcquireOptions::at_least) begins when all are held. The client tells the
+    /// store before the set is ready: if it does not reply, the error comes up to 3 s after the timeout. If
+    /// the set fails, none of its units cool.
     ///
     /// # Errors
-    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. The permits
-    /// that were acquired before it are then released, as by a drop. Requests that are not valid fail before
-    /// any is sent.
+    /// [`AcquireAllError`](crate::AcquireAllError): a request failed, a permit was lost while the set waited
+    /// for others, or a semaphore is there twice. The permits that were acquired are then released, as by a
+    /// drop. Requests that are not valid fail before any is sent.
     ///
     /// # Cancel safety
     /// If you drop it before it is ready, it leaves the line that it waits in, and releases what it has
@@ -105,9 +106,9 @@ impl Client {
         AcquireAll::new(requests)
     }
 
-    /// Lists the names of the semaphores that the store has, sorted: semaphores in use, those whose last use
-    /// is at most four of their longest leases ago, and those for which an operator has set something. A
-    /// semaphore that begins or ends meanwhile may be missing.
+    /// Lists the names of the semaphores that the store has, sorted: those in use, those that it has not
+    /// forgotten yet, two to four times the longest lease or `at_least` after the last use, and those for
+    /// which an operator has set something. A semaphore that begins or ends meanwhile may be missing.
     ///
     /// Redis has to walk over all keys of the server for this, which it does in steps (SCAN, never KEYS).
     ///
@@ -123,7 +124,8 @@ impl Client {
 
     /// Ends the session: waiting acquisitions fail with [`Ended::Closed`](crate::Ended::Closed), permits that
     /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released. An
-    /// operation that is not answered yet fails, too; the store may have executed it.
+    /// operation that is not answered yet fails, too, unless it is a release; the store may have executed it.
+    /// A second call, by a clone, does nothing.
     ///
     /// Call this before your program ends, to learn of what could not be released. Even if you don't, permits
     /// that were dropped are released, if the store is a server and the connection is up.
@@ -136,7 +138,7 @@ impl Client {
     /// the client has panicked inside.
     ///
     /// # Cancel safety
-    /// If you drop the reply before it is ready, closing continues in the background.
+    /// If you drop the reply after you have polled it, closing continues in the background.
     pub fn close(self) -> Reply<(), CloseError> {
         Reply::new(async move { self.session.close().await })
     }

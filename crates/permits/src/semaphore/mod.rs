@@ -23,8 +23,9 @@ pub use change::{Change, Changed};
 
 /// A named line with a limit. You can clone it cheaply.
 ///
-/// [`Client::semaphore`](crate::Client::semaphore) makes it. First come, first served: a request is granted
-/// when all that came before it have been, even if it asks for fewer units than they do.
+/// [`Client::semaphore`](crate::Client::semaphore) makes it. First come, first served: no request overtakes
+/// an earlier one that still waits, even if it asks for fewer units, unless you ask for
+/// [lanes](AcquireOptions::lane), [`keep`](Semaphore::keep) or [`supersede`](AcquireOptions::supersede).
 #[derive(Clone)]
 pub struct Semaphore {
     session: Session,
@@ -52,15 +53,16 @@ impl Semaphore {
     }
 
     /// Keeps permits: if you release a permit while no request waits, it stays with this client for `idle`,
-    /// and is granted to the client's next request without a call to the store. `idle` is a third of the
-    /// lease at most; zero keeps no permit. The setting applies to this handle and its clones. Unless set,
-    /// [`ClientBuilder::keep`](crate::ClientBuilder::keep) applies.
+    /// and is granted to the client's next request without a call to the store. A longer `idle` than a third
+    /// of the lease is shortened to that; zero keeps no permit. The setting applies to this handle and its
+    /// clones. Unless set, [`ClientBuilder::keep`](crate::ClientBuilder::keep) applies.
     ///
     /// The store counts a kept permit as held, and cannot tell it from a used one:
     /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request that reaches
     /// the store needs units, the limit changes, or an operator pauses, closes or deletes the semaphore or
     /// pins a lane, the store recalls kept permits by one message. This client then releases them, and keeps
-    /// nothing until no request waits and no lane is pinned. So its own requests may overtake a waiter for as
+    /// nothing until no request waits, no lane is pinned, no more than the limit is held, and the semaphore
+    /// is neither paused nor closed nor recovering. So its own requests may overtake a waiter for as
     /// long as that message travels, but not afterwards. If the message is lost, that lasts until the next
     /// renewal, a third of the lease. A request that does not wait in line is queued for kept units
     /// nevertheless, for 50 ms at most. This client also releases what it keeps after a failed call or a lost
@@ -70,7 +72,9 @@ impl Semaphore {
     /// and bounds), from a handle that keeps permits and declares the same limit. The request must be renewed
     /// [automatically](AcquireOptions::auto_renew), and set no [`holder`](AcquireOptions::holder),
     /// [`at_least`](AcquireOptions::at_least), [`max_hold`](AcquireOptions::max_hold) or
-    /// [`supersede`](AcquireOptions::supersede). Other requests go to the store. Each grant has a higher
+    /// [`supersede`](AcquireOptions::supersede). Other requests go to the store. A permit whose
+    /// weight, lease or renewal you have changed is not kept, and after 4,096 grants a kept permit is
+    /// released once. Each grant has a higher
     /// [token](crate::Permit::token) than those before it in its slot; the permit keeps the holder's name of
     /// the store's grant.
     ///

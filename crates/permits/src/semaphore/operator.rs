@@ -34,7 +34,7 @@ impl Semaphore {
     /// fit. Waiters for more units than the new limit are refused, at the latest at their next renewal.
     ///
     /// # Errors
-    /// [`AdminError`].
+    /// [`AdminError`]; with the limit 0, [`AdminError::Invalid`].
     ///
     /// # Cancel safety
     /// If you drop the reply before it is ready, the change may have been made.
@@ -299,7 +299,8 @@ impl Semaphore {
     }
 
     /// Like [`Semaphore::inspect`], with at most `max` holders, waiters and changes each, and at most 1,000;
-    /// the last change of each kind is always there. With 0 you get the counts alone.
+    /// the last change of each kind is always there. With 0 there are no holders, waiters, lanes or changes
+    /// at all.
     ///
     /// # Errors
     /// [`AdminError`].

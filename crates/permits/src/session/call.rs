@@ -40,7 +40,6 @@ pub(super) enum CallKind {
 }
 
 impl CallKind {
-    /// The operation.
     pub(super) fn operation(&self) -> OperationKind {
         match self {
             Self::Acquire(_) => OperationKind::Acquire,
@@ -51,7 +50,6 @@ impl CallKind {
         }
     }
 
-    /// The number of requests.
     pub(super) fn requests(&self) -> usize {
         match self {
             Self::Acquire(requests) => requests.len(),

@@ -41,7 +41,7 @@ pub(crate) enum Message {
         semaphore: Name,
         release: PendingRelease,
     },
-    /// Hold the permit on other terms, from the next renewal on.
+    /// Hold the permit on other terms from now on. The next renewal tells the store what it keeps of them.
     ChangeTerms {
         semaphore: Name,
         request: RequestId,

@@ -142,7 +142,7 @@ impl Driver {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
-            // The thread woke late by at least a whole sleep: the process was stopped or its machine
+            // If the thread woke more than LONGEST_SLEEP late, the process was stopped or its machine
             // suspended, and the store's connections may have died. Tell the store, so that the next request
             // need not wait for its timeout to find that out.
             {

@@ -1,9 +1,9 @@
 //! Gathering: the requests of tasks that are ready together travel together.
 //!
 //! A call costs the server and the kernel far more than one more request in it (lab/performance.md,
-//! "The parts of a cycle"), and what is ready together is seldom ready alone: a reply that grants eight
-//! permits readies eight tasks, and each of them soon releases or acquires. So what can wait for one turn of
-//! the program's runtime does, in two places:
+//! "The parts of a cycle"), and tasks become ready in groups: a reply that grants eight permits readies eight
+//! tasks, and each of them soon releases or acquires. So what can wait for one turn of the program's runtime
+//! does, in two places:
 //!
 //! - **A task that asks or releases** while a call about its semaphore is in flight leaves its request with
 //!   the engine ([`Sending::Gathering`]), and sends once the tasks that are ready have run: [`after_others`].

@@ -16,7 +16,7 @@
 //!   when the session is stuck.
 //!
 //! Nothing here grows without bound: the engine has at most one entry for each call in progress, each permit
-//! that is held and each that was just dropped; calls in flight and batches are bounded by constants.
+//! that is held and each that was just dropped; calls to acquire and batches are bounded by constants.
 
 mod call;
 pub(crate) mod callers;

@@ -82,9 +82,9 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a permit with this declaration that fits, and grants it again. Prefers the permit that was used
-    /// last among those whose next token may be used now. If there is no such permit, takes one whose next
-    /// token may be used in a moment, and waits for that.
+    /// Takes a permit with this declaration that fits, and grants it again. Prefers one of the last on the
+    /// shelf whose next token may be used now. If there is none, takes one whose next token may be used in a
+    /// moment, and waits for that.
     pub(crate) fn take(
         &self,
         declaration: Declaration,

@@ -94,7 +94,7 @@ impl AcquireSpec {
     }
 }
 
-/// The terms of a request that are no part of its permit: the store does not keep them.
+/// The terms of a request that the store does not keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientTerms {
     pub(crate) wait: Wait,

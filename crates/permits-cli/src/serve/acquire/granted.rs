@@ -37,7 +37,6 @@ impl Granted {
         *self.until.lock().expect("no code panics with it") = until;
     }
 
-    /// The reply.
     pub(super) fn response(&self) -> Response {
         json(&Acquired::new(&self.handle, &self.permit, self.until()))
     }

@@ -77,7 +77,6 @@ pub(super) fn handle(body: &[u8], may_count: bool) -> Result<PermitHandle, Probl
     Ok(handle)
 }
 
-/// The `Idempotency-Key`.
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let key = single(headers, "idempotency-key".parse().expect("it is valid"))?;
     match key {

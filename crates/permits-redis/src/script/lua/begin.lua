@@ -1,10 +1,5 @@
--- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
--- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_first ·
--- lane_heads · [lane_join] · [where lanes have bounds: lane_bounds · lane_settle · the course's own file] ·
--- [the ordinary course again, for a line with lanes or bounds · finish_ordinary] · begin · era · entries ·
--- slots · pending · lane_bounds · lane_settle · order · forget · reap · refuse · declared · promote · the
--- command's files · head · finish. Inspect, which writes nothing: clock · read · lanes · begin · era ·
--- entries · view · head · its own.
+-- begin: the general course begins. The state becomes a table; keys that have vanished are noticed.
+-- script/mod.rs says of which files a script is made, and in which order.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.

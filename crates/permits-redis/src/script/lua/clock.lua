@@ -4,11 +4,10 @@
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 
--- A name that is new after each restart, and a lower bound of the server's uptime, in milliseconds. INFO
--- counts begun seconds: it may report 1 for a server that has just started. Below 0 if the clock was set back
--- to before the start. The third result is an upper bound of the age, as a time before the start in
--- microseconds: INFO counts from the second in which the server started, by a clock that may be a little
--- late. A search for a plain text costs a fifth of one for a pattern.
+-- A name that is new after each restart; a lower bound of the uptime, in milliseconds; and a lower bound of
+-- the time of the start, in microseconds. INFO counts from the second in which the server started, by a clock
+-- that may be a little late: it may report 1 for a server that has just started, and less than 0 if the clock
+-- was set back. A search for a plain text costs a fifth of one for a pattern.
 local function server_identity()
   local info = redis.call('INFO', 'server')
   local _, id_at = string.find(info, 'run_id:', 1, true)

@@ -27,7 +27,7 @@ local function judge(limit, k, in_force)
   return false, no_place(k, superseded), nil, key, superseded
 end
 
--- Puts the bounds in force that requests name which are let in: those that are `let_in` then.
+-- Applies the lane bounds of each new request that is let in, and notes it in `let_in`.
 local let_in = {}
 local function declare_lanes()
   for k = 1, count do

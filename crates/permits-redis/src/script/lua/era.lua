@@ -13,8 +13,8 @@ if now_us < s.checked then
   s.recovering_until = math.max(0, s.recovering_until - (math.floor(s.checked / 1000) - now_ms))
 end
 if s.lost then
-  -- The holders are alive, and renew as ever: nothing makes them reconnect. They come by then, by what is
-  -- left of them: in the state their leases, else their deadlines.
+  -- The holders are alive, and renew as ever: nothing makes them reconnect. All have renewed by
+  -- `forgotten_until`, which what is left of them tells: in the state their leases, else their deadlines.
   local lease, forgotten_until = 0, 0
   bounded_lanes, s.pins_left = s.pins, {}
   local fields = s.existed and redis.call('HGETALL', state_key) or {}

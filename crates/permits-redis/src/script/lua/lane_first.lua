@@ -1,8 +1,8 @@
 -- The first lane, and where others begin behind it: see lanes.
 
--- The first lane that is neither short nor full, a member with its score; nothing without lanes. If there is
--- no such lane, no lane owes anything: the result has the number 0, and the furthest progress of all lanes
--- that are full or owe.
+-- The first lane that is neither short nor full, a member with its score; nothing without lanes. Without such
+-- a lane: the number 0, and the furthest progress of the lanes that are full or owe, with which the next lane
+-- begins.
 local function read_first()
   local first = redis.call('ZRANGEBYSCORE', lanes_key, 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if first[1] and tonumber(first[2]) < $FULL then return first end

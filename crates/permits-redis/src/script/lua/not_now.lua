@@ -58,8 +58,8 @@ local function fits_at(units, limit, lane)
 end
 
 -- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
--- in; -1 if an end of a pause is not known. If units cool, a pause has an end and the store recovers, the
--- reason that lasts longest is returned.
+-- in; -1 if the end of a pause or of a full lane is not known. If units cool, a pause has an end and the
+-- store recovers, the reason that lasts longest is returned.
 local function not_now(limit, weight, bounded, lane)
   local at, lane_at = not is_behind(bounded, weight) and fits_at(s.held + weight, limit), now_ms
   if bounded and bounded.limit > 0 then lane_at = not waits_in(lane) and fits_at(bounded.held + weight, bounded.limit, lane) end

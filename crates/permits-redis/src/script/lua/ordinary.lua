@@ -4,8 +4,9 @@
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states. A course leaves
--- any rare case, such as a pause or a key that has vanished, to the general course: it sets `ordinary =
--- false` before it writes anything. Each course checks the keys whose absence no other call of it would show.
+-- any rare case, such as a pause or a key that has vanished, to the general course before it writes anything.
+-- Only a release may have removed leases by then, if others have vanished: begin finds that loss. Each course
+-- checks the keys whose absence no other call of it would show.
 -- If the line has lanes or bounds of lanes, the same course runs a second time, behind the functions that it
 -- needs then.
 --

@@ -18,7 +18,8 @@ if s.existed and s.earliest <= now_ms then
   s.reap_truncated, s.earliest = #holders == $REAP_MAX, next_deadline()
 end
 -- Reaped units are not handed on during a recovery: the store may remember a holder that has released since,
--- and have forgotten the holder that was granted its units.
+-- and have forgotten the holder that was granted its units. `write_slots` also forgets the slots that were
+-- freed just now.
 s.held_at_start = s.held
 settle(true)
 if s.recovering then write_slots({}) end

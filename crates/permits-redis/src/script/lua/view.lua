@@ -1,7 +1,7 @@
 -- view: the state as it is now, for a script that writes nothing: without the entries whose leases have
 -- ended, which the next command that may write reaps. As there, units of some holders begin to cool.
 
--- The most entries that are passed over, and how many are read at once.
+-- How many entries are read at once.
 local AT_ONCE = 1000
 -- The entries that have ended; the number of waiters among them, in all and by lane; the units of holders
 -- among them that counted for the bounds of each lane; and the holders that cool from then on: their names,

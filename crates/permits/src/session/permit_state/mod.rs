@@ -201,7 +201,6 @@ impl PermitState {
         before.ok().map(|before| before - units)
     }
 
-    /// Sets how long the grant counts.
     pub(super) fn count_for(&self, at_least_ms: u64) {
         self.at_least_ms.store(at_least_ms, Ordering::Relaxed);
     }

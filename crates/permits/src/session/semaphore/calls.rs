@@ -1,11 +1,13 @@
 //! The calls to make about a semaphore.
 //!
-//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to
-//! release; the second only for at least half as many requests as the first. Requests that arrive meanwhile
-//! go out together in the next call, with the next reply at the latest; no clock delays them to make a batch.
+//! **Natural batching.** At most two calls to acquire are in flight, the second only for at least half as
+//! many requests as the first. Releases wait by the same rule, but all of them go out before a call to
+//! acquire, and at once while nothing is acquired here. Other requests go out in the next call; no clock
+//! delays them.
 //!
 //! **Order.** Acquisitions go out in the order in which they were asked for, and never before a release that
-//! was asked for earlier. The same holds for operations on the semaphore itself.
+//! was asked for earlier. An operation on the semaphore itself sends the releases first, too, unless they
+//! wait for a retry.
 
 use std::time::Duration;
 
@@ -22,8 +24,9 @@ use crate::session::timers::{Outage, Timer};
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 use permits_store::StoreError;
 
-/// The most calls of a kind in flight: while the store executes one, the session hands out the replies to the
-/// other, and gathers the requests that follow from them. A third call gains nothing (lab/performance.md).
+/// The most calls to acquire in flight: while the store executes one, the session hands out the replies to
+/// the other, and gathers the requests that follow from them. A third call gains nothing
+/// (lab/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
 /// Returns true if a call for `requests` requests is due, while `calls` calls of its kind, with `in_flight`

@@ -18,7 +18,7 @@ use crate::timing::lease_until;
 /// An acquisition, and what belongs to it besides its decisions.
 pub(super) struct Entry {
     pub(super) spec: AcquireSpec,
-    /// The number of changes of the lease since the permit was delivered.
+    /// Rises by one with each change of the lease since the delivery, and by two with each claim.
     pub(super) lease_version: u32,
     pub(super) acquisition: Acquisition,
     /// The caller, until it is answered.

@@ -300,6 +300,7 @@ impl SemaphoreSession {
         let lease = step.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
+            // The request's own lease is forgotten. If it was longer, this release is given up too early.
             let release = PendingRelease {
                 request,
                 lease,
@@ -430,6 +431,7 @@ impl SemaphoreSession {
         self.note(Notice::Unsure, step);
         let by_the_program = |entry: &&mut Entry| entry.permit.is_some() && !entry.spec.client.auto_renew;
         for entry in self.acquisitions.values_mut().filter(by_the_program) {
+            // One version is for the claim, and a later one for the program's own renewal.
             entry.is_claimed = true;
             entry.lease_version += 2;
         }

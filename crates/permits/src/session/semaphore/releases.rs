@@ -7,8 +7,8 @@ use crate::protocol::{MAX_BATCH, RequestId};
 use crate::session::Map;
 use crate::session::callers::PendingRelease;
 
-/// The releases to send, oldest first. Each has a moment after which it is no longer sent, because by then
-/// the store has dropped the permit on its own.
+/// The releases to send, oldest first. Each has a moment after which it is given up: its lease has passed, so
+/// the store should have dropped the permit on its own.
 #[derive(Default)]
 pub(super) struct Releases {
     queue: VecDeque<(Moment, PendingRelease)>,

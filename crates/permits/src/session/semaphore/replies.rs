@@ -144,9 +144,9 @@ impl SemaphoreSession {
         {
             entry.is_claimed &= outcome != RenewOutcome::Held;
             if lease_version < entry.lease_version {
-                // The renewal was sent under another lease. Or it had no lease to extend: it was for a
-                // waiter, and a message with the grant overtook its reply. The permit is held as surely as
-                // before.
+                // The renewal was sent before the lease changed, or for a waiter, and a message with the
+                // grant overtook its reply. It moves no deadline, since `extend` takes the later one: this
+                // only ends `unsure`.
                 entry.permit.iter().for_each(|permit| permit.extend(times.sent_at));
                 return;
             }
