@@ -110,8 +110,8 @@ impl Acquire {
     }
 
     /// The time until the grant, if the requests ahead leave as fast as in the last minute, or since this one
-    /// was queued. `None` while the store has reported no such request: before the first renewal, after a
-    /// third of a lease or earlier, when the line stands still, and when the position grows.
+    /// was queued. `None` if no request ahead is known to have left in that time: until the first renewal,
+    /// after a third of a lease or earlier, while the line stands still, and when the position has grown.
     pub fn expected_wait(&self) -> Option<Duration> {
         if let Progress::Begun(pending) = self.progress() { pending.expected_wait() } else { None }
     }

@@ -145,7 +145,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// The next connection, while so many `connections` are open: beyond `most` it is refused. Cancel safe.
+    /// The next connection, when `connections` are open. If `most` are, it is refused. Cancel safe.
     pub(super) async fn accept(&self, connections: usize) -> UnixStream {
         loop {
             match self.listener.accept().await {

@@ -2,8 +2,8 @@
 //!
 //! A loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot
 //! before. However many clients there are, the store gets one read when it is due by the rule of
-//! [`reader`](crate::reader). While no client wants data, reads that are later by [`IDLE`] fill the
-//! graphs.
+//! [`reader`](crate::reader). While no client wants data, each read waits for [`IDLE`] longer, and
+//! fills the graphs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader, rest};
 use crate::report;
 use crate::status::MAX_LISTED;
 
-/// The time by which a read is later while no client asks for one.
+/// How much longer a read waits while no client asks for one.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The longest read. A longer one counts as failed.

@@ -39,7 +39,7 @@ use screen::Screen;
 /// Interval of fetches.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The store timeout. A failed fetch is retried a second later at most.
+/// The store timeout. A failed fetch is retried within a second.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Signals that would leave the terminal in raw mode if they were not handled.

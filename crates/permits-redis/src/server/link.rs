@@ -111,7 +111,7 @@ impl<O: Owner> Shared<O> {
             is_dropped: false,
             channels: BTreeSet::new(),
             confirming: None,
-            // The name of no process: so the first one that is met counts as another one.
+            // The name of no process, so that the first process that answers counts as a new one.
             server: replaces.then(Default::default),
             served: false,
         };

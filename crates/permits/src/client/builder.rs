@@ -177,8 +177,8 @@ impl ClientBuilder {
     /// the time until the units of a crashed holder are free, and until a disconnected holder loses its
     /// permit.
     ///
-    /// Permits are renewed every third of their lease. The renewals of one semaphore take those of others
-    /// along that would otherwise be more than 10 s apart.
+    /// Permits are renewed every third of their lease. When one semaphore is renewed, others whose last
+    /// renewal would otherwise become older than 10 s are renewed with it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

@@ -19,8 +19,8 @@ local function replace_limit(limit)
   s.replaced, s.limit, s.limit_version = s.limit, limit, s.limit_version + 1
 end
 
--- The bounds that count for a request, and its lane: those that it names, or those of its lane if it names
--- none, or if these are `in_force` or pinned. Nothing if there are no bounds.
+-- The bounds that count for a request, and its lane. Those that the request names count, unless it names none
+-- or those of its lane stay, because they are pinned or `in_force` is true. Nothing if there are no bounds.
 local function bounds_for(holder, entry, in_force)
   if bounded_lanes == 0 and not names_bounds(entry) then return end
   local _, _, _, _, _, _, _, _, _, _, lane, _, _, _, of_lane = parts(holder, entry)

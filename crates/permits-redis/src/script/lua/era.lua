@@ -14,7 +14,7 @@ if now_us < s.checked then
 end
 if s.lost then
   -- The holders are alive, and renew as ever: nothing makes them reconnect. All have renewed by
-  -- `forgotten_until`, which what is left of them tells: in the state their leases, else their deadlines.
+  -- `forgotten_until`, which comes from what is left: the leases in the state, else the deadlines.
   local lease, forgotten_until = 0, 0
   bounded_lanes, s.pins_left = s.pins, {}
   local fields = s.existed and redis.call('HGETALL', state_key) or {}

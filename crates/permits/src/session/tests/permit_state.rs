@@ -59,8 +59,8 @@ fn an_extension_never_shortens() {
     assert_eq!(core.deadline(at(0)), Some(at(300)));
 }
 
-/// The process has one watchdog, which looks at every deadline that has passed when it is woken for one. So
-/// the tests that use it take turns: each is to find out what its own permit wakes.
+/// The process has one watchdog. When it wakes for one deadline, it checks all that have passed. So the tests
+/// that use it take turns: otherwise the deadline of one test could wake it for the permit of another.
 fn watchdog_alone() -> MutexGuard<'static, ()> {
     static WATCHDOG: Mutex<()> = Mutex::new(());
     WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner)
